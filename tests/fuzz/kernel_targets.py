@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketflow_store.format.batch_body import batch_body
 from rocketflow_store.format.record import PROPERTY_CRC_SIZE, RecordFields, decode_record, encode_record
 from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.message import Message
@@ -199,12 +200,17 @@ def client_batch(data: bytes) -> None:
 
 
 def message(data: bytes) -> None:
-    """Write the record of a message whose texts are any, and decode it."""
+    """Write the record of a message whose texts are any, and decode it; put it into a batch."""
+    assert COMPILED is not None
     texts = data[1:].decode("utf-8", "replace")
     tags, keys, name, value = (texts + "\n" * 3).split("\n")[:4]
     given = Message("t", data[:200], tags=tags or None, keys=keys, properties={name: value} if name else {})
     with suppress(ValueError):
         _check_records(_writers()[len(data) & 1].message(given, 3, 9))
+    both = [given, Message("t", b"x")]
+    batch = COMPILED.batch_of(both, Message, "t", 1 << 12, "7F" * 10, len(data))
+    if batch is not None:
+        assert batch == (batch_body(both), ",".join(one.uniq_key for one in both))
 
 
 def _check_records(made: Any) -> None:

@@ -2620,6 +2620,42 @@ BUGS: Final = (
         [f"{STORE}/kernel/test_loading.py"],
     ),
     Bug(
+        "pulled-messages-of-another-range",
+        "columns of an answer have messages that were not asked for",
+        [Change("if offsets.min() < start or offsets.max() >= end:", "if False:")],
+        ["tests/store/reading/test_pulled_records.py::test_messages_outside_of_the_range_are_ignored"],
+    ),
+    Bug(
+        "pulled-bodies-not-checked",
+        "columns of an answer have bodies whose CRC is wrong",
+        [Change("contents = EVERY_CRC if decodes", "contents = RECORD_CRC if decodes")],
+        ["tests/store/reading/test_pulled_records.py::test_answers_are_decoded_as_without_the_kernel"],
+    ),
+    Bug(
+        "pulled-inner-batches-as-one-message",
+        "columns of an answer have a record of several messages as one",
+        [Change("checked is None or checked.flags & WRAPPED == WRAPPED else", "checked is None else")],
+        ["tests/store/reading/test_pulled_records.py::test_records_of_every_kind_are_those_of_a_read_by_path"],
+    ),
+    Bug(
+        "kernel-batch-of-two-topics",
+        "the kernel puts messages of two topics into one batch",
+        [Change("if given is not topic and (type(given) is not str or given != topic):", "if False:")],
+        ["tests/store/kernel/test_batch_bodies.py::test_unusual_message_leaves_its_batch_over_and_changes_nothing"],
+    ),
+    Bug(
+        "kernel-batch-keeps-new-keys",
+        "messages of a batch that the kernel leaves over keep the keys that it gave them",
+        [Change("for one in batch.given:", "for one in ():")],
+        ["tests/store/kernel/test_batch_bodies.py::test_unusual_message_leaves_its_batch_over_and_changes_nothing"],
+    ),
+    Bug(
+        "kernel-batch-too-large",
+        "the kernel makes batches that are larger than a producer allows",
+        [Change("if size > most - self.size:", "if False:")],
+        ["tests/store/kernel/test_batch_bodies.py::test_body_and_keys_of_usual_messages_are_those_of_python"],
+    ),
+    Bug(
         "kernel-columns-of-another-place",
         "the kernel returns the record of another physical offset",
         [Change("<int64_t>get64(at + 28) != places[row] or <int64_t>get64(at + 20)", "<int64_t>get64(at + 20)")],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketflow.client.produce.checks import check_batch, check_topic
 from rocketflow.client.produce.errors import BadMessageError
 from rocketflow.client.produce.options import TEMPLATE_TOPIC
 from rocketflow.client.produce.trace import Traced, TraceType
@@ -23,6 +24,7 @@ from rocketflow_store.spi.messages import (
     batch_body,
     compress_body,
     message_property_text,
+    usual_batch,
 )
 from rocketflow_store.spi.names import RETRY_PREFIX
 
@@ -129,11 +131,20 @@ def single(message: Message, keys: UniqKeyGenerator, options: ProducerOptions) -
 
 
 def batch(messages: Sequence[Message], keys: UniqKeyGenerator, options: ProducerOptions) -> Outgoing:
-    """Return checked messages of one topic as one send, which is not compressed. Raises BadMessageError."""
-    topic = messages[0].topic
-    for one, new in zip(messages, keys.take(len(messages))):
+    """Check messages, and return them as one send, which is not compressed. Raises BadMessageError."""
+    topic = messages[0].topic if messages else ""
+    prefix, first = keys.reserve(len(messages))
+    if messages:
+        check_topic(topic)
+        usual = None
+        if not topic.startswith(RETRY_PREFIX):
+            usual = usual_batch(messages, topic, options.max_message_size, (prefix, first))
+        if usual is not None:
+            return Outgoing(RequestCode.SEND_BATCH_MESSAGE, topic, usual[1], "", usual[0], messages)
+    check_batch(messages, options.max_message_size)
+    for tick, one in enumerate(messages, first):
         if not one.uniq_key:
-            one.uniq_key = one.properties.get("UNIQ_KEY") or new
+            one.uniq_key = one.properties.get("UNIQ_KEY") or f"{prefix}{tick:012X}"
     try:
         body = batch_body(messages)
     except ValueError as error:

@@ -15,7 +15,7 @@ from rocketflow.client.cluster import Cluster
 from rocketflow.client.errors import ClientStateError, RequestRefusedError
 from rocketflow.client.ids import unique_keys
 from rocketflow.client.produce.auto_batches import AutoBatches
-from rocketflow.client.produce.checks import check_batch, check_group, check_message
+from rocketflow.client.produce.checks import check_group, check_message
 from rocketflow.client.produce.errors import BadMessageError, NoReplyError
 from rocketflow.client.produce.in_flight import InFlight
 from rocketflow.client.produce.outgoing import Outgoing, batch, single
@@ -156,7 +156,6 @@ class Producer:
     ) -> SendResult:
         """Send messages of one topic in one request: all are stored, one after the other in one queue, or none."""
         self._check_open()
-        check_batch(messages, self.options.max_message_size)
         out = batch(messages, self._keys, self.options)
         await self._take(out, timeout_s)
         return await self._send(out, to, timeout_s)

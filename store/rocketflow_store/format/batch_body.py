@@ -6,11 +6,11 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rocketflow_store.format.properties import MAX_PROPERTIES_SIZE, message_property_text
+from rocketflow_store.kernel import COMPILED
+from rocketflow_store.model.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rocketflow_store.model.message import Message
+    from collections.abc import Iterable, Sequence
 
 _ENTRY: Final = struct.Struct(">iiiii")
 _SIZE_FLAG_BODY: Final = struct.Struct(">i8xii")
@@ -38,6 +38,21 @@ Entry: TypeAlias = tuple[int, bytes, bytes]
 def batch_body(messages: Iterable[Message]) -> bytes:
     """Encode messages as the body of a batch. Raises ValueError for properties that cannot be encoded."""
     return encode_batch_body([(one.flag, one.body, message_property_text(one).encode()) for one in messages])
+
+
+def usual_batch(
+    messages: Sequence[Message], topic: str, most: int, new_keys: tuple[str, int]
+) -> tuple[bytes, str] | None:
+    """Return the body of messages of a topic that may be a batch, and their unique keys, joined by commas.
+
+    Messages without a key get that of their number, counted from `new_keys` (see `UniqKeyGenerator.reserve`). Returns
+    None, and changes nothing, without the kernel, or if a message is unusual or a body or the batch has more than
+    `most` bytes.
+    """
+    if COMPILED is None:
+        return None
+    found: tuple[bytes, str] | None = COMPILED.batch_of(messages, Message, topic, most, *new_keys)
+    return found
 
 
 def encode_batch_body(entries: Iterable[Entry]) -> bytes:

@@ -197,6 +197,12 @@ class MessageWriter:
         most: int,
     ) -> Records | None: ...
 
+# batches.pxi
+
+def batch_of(
+    messages: object, kind: type, topic: object, most: int, prefix: str, tick: int
+) -> tuple[bytes, str] | None: ...
+
 # route.pxi
 
 NO_QUEUE_WINDOW: int

@@ -18,7 +18,7 @@ cdef extern from "kernel.h" nogil:
     void put32(uint8_t *at, uint32_t value)
     void put64(uint8_t *at, uint64_t value)
 
-INTERFACE = 16
+INTERFACE = 17
 """Changes with every change of a signature; `loading.INTERFACE` is what the Python side expects."""
 
 crc_prepare()
@@ -38,6 +38,7 @@ include "pulls.pxi"
 include "encode.pxi"
 include "dispatch.pxi"
 include "puts.pxi"
+include "batches.pxi"
 include "route.pxi"
 include "prepared.pxi"
 include "sends.pxi"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from types import ModuleType
 
-INTERFACE: Final = 16
+INTERFACE: Final = 17
 """What the Python side expects; a module that was compiled from an older checkout has another number."""
 
 NO_KERNEL: Final = "ROCKETFLOW_NO_KERNEL"

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import CorruptRecordError, DamagedBodyError
 from rocketflow_store.model.system_flags import COMPRESSED_FLAG, WRAPPED
 from rocketflow_store.model.topic_names import LMQ_PREFIX
 from rocketflow_store.reading.range_read import ALL_ROWS, Wanted, chosen_rows, decodes
 from rocketflow_store.reading.skipped import REMOVED, SkippedMessages
-from rocketflow_store.records.arrow.gather import int_array
+from rocketflow_store.records.arrow.gather import fixed_width_at, int_array
+from rocketflow_store.records.decoding.checked_columns import EVERY_CRC, RECORD_CRC, checked_columns
 from rocketflow_store.records.decoding.decode import ColumnBuilder, QueueIdentity, RecordColumns, decompressed_runs
 from rocketflow_store.records.decoding.dispatch_rows import batch_nums
 from rocketflow_store.records.decoding.inner_batches import RECORD_COLUMNS, NoBatchBodyError, unwrap, without_batch
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from rocketflow_store.model.errors import OffsetOutOfRangeError
     from rocketflow_store.reading.faults import ReadFaults
     from rocketflow_store.reading.range_read import Condition, RowChoice
+    from rocketflow_store.records.decoding.checked_columns import CheckedColumns
+    from rocketflow_store.records.decoding.scan import Scan
 
     Ints = npt.NDArray[np.int64]
 
@@ -89,6 +93,13 @@ class PulledRecords:
                 why = f"{_NO_RECORD} ({self._where(following)})"
                 self._faults.meet(CorruptRecordError(self._identity.broker_name, position, why))
                 break
+            usual = self._usual(buffer, scan, start, end)
+            if usual is not None:
+                offsets, checked = usual
+                seen.append(offsets)
+                following, position = int(offsets[-1]) + 1, scan.end
+                yield from chosen_rows(checked, self._wanted.columns, self._wanted.choice)
+                continue
             records = RecordColumns(buffer, scan.positions, scan.sizes)
             offsets = self._offsets(records, following)
             yield from self._checked(records, offsets, (start, end), seen)
@@ -104,6 +115,21 @@ class PulledRecords:
         """Meet messages from the offset of `error` up to `end`, which the broker does not have any more."""
         self._faults.meet(error)
         self._skip([SkippedMessages(error.offset, end - error.offset, -1, REMOVED)])
+
+    def _usual(self, buffer: pa.Buffer, scan: Scan, start: int, end: int) -> tuple[Ints, CheckedColumns] | None:
+        """Return queue offsets and columns of records that are all usual, sound and wanted, else None."""
+        if COMPILED is None:
+            return None
+        octets = np.frombuffer(buffer, np.uint8)
+        offsets, places = (fixed_width_at(octets, ">i8", scan.positions + at).astype(np.int64) for at in (20, 28))
+        if offsets.min() < start or offsets.max() >= end:
+            return None
+        columns, choice = self._wanted.columns, self._wanted.choice
+        contents = EVERY_CRC if decodes(columns) else RECORD_CRC
+        asked = columns if choice.matches_all else (*columns, *choice.columns)
+        records = buffer, scan.positions, scan.sizes
+        checked = checked_columns(records, (offsets, places), self._identity, asked, contents)
+        return None if checked is None or checked.flags & WRAPPED == WRAPPED else (offsets, checked)
 
     def _offsets(self, records: RecordColumns, following: int) -> Ints:
         """Return the queue offsets that records claim; those of an LMQ name others, they count on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketflow_store.format.batch_body import batch_body
+from rocketflow_store.format.batch_body import batch_body, usual_batch
 from rocketflow_store.format.inner_batch import received_messages
 from rocketflow_store.format.properties import (
     MAX_PROPERTIES_SIZE,
@@ -35,4 +35,5 @@ __all__ = [
     "message_property_text",
     "property_text",
     "received_messages",
+    "usual_batch",
 ]

@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocketflow_store import CorruptRecordError, Message, RaiseFaults, SkipFaults, StoreConfig, StoreReader
+from rocketflow_store.format.record import RecordFields, encode_record
 from rocketflow_store.reading.pulled_records import PulledRecords
 from rocketflow_store.records.arrow.columns import SOURCE_COLUMNS
 from rocketflow_store.spi.broker import WritingStore, open_store
 from tests.support.every_kind import SIZES, make
+from tests.support.kernel_switch import pure_python
 
 SEED = 20
 COLUMNS = tuple(SOURCE_COLUMNS)
@@ -90,3 +94,39 @@ def test_records_of_another_queue_are_faults(one_answer: bytes) -> None:
     for queue, why in ((("broker", "other", 0), "topic is another"), (("broker", "t", 1), "queue id is another")):
         with pytest.raises(CorruptRecordError, match=why):
             decode(one_answer, queue=queue)
+
+
+HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
+RECORDS = [
+    encode_record(
+        RecordFields(b"t", 0, b"body-%d" % k, b"TAGS\x01a\x02", 0, 0, 1, HOST, HOST), 1000 * k, k, 2, k % 2 == 0
+    )
+    for k in range(6)
+]
+
+
+def outcome(data: bytes, start: int, end: int, columns: list[str], tags: str | None) -> object:
+    decoder = PulledRecords(("broker", "t", 0), columns, tags, RaiseFaults())
+    try:
+        return rows([(data, start, end)], decoder)
+    except CorruptRecordError as error:
+        return str(error)
+
+
+@given(
+    order=st.permutations(range(6)) | st.lists(st.integers(0, 5), max_size=6) | st.just(list(range(6))),
+    changes=st.lists(st.tuples(st.integers(0, 800), st.integers(0, 255)), max_size=2),
+    span=st.just((0, 6)) | st.tuples(st.integers(0, 6), st.integers(0, 7)),
+    columns=st.sampled_from([["queueOffset", "body"], ["queueOffset"], ["tags", "body", "properties"], [*COLUMNS]]),
+    tags=st.sampled_from([None, "a", "b"]),
+)
+def test_answers_are_decoded_as_without_the_kernel(
+    order: list[int], changes: list[tuple[int, int]], span: tuple[int, int], columns: list[str], tags: str | None
+) -> None:
+    data = bytearray(b"".join(RECORDS[k] for k in order))
+    for at, octet in changes:
+        if at < len(data):
+            data[at] = octet
+    found = outcome(bytes(data), *span, columns, tags)
+    with pure_python():
+        assert found == outcome(bytes(data), *span, columns, tags)
