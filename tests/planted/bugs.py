@@ -1045,6 +1045,18 @@ BUGS: Final = (
         [f"{STORE}/records/test_reput.py::test_reput_records_are_those_of_the_scalar_encoder"],
     ),
     Bug(
+        "compiled-facts-of-delayed-records",
+        "the kernel reads the tags codes of records that are delayed again before they have a time",
+        [Change("if SCHEDULE_TOPIC in targets.topics:  # tags codes depend", "if False:  # tags codes depend")],
+        [f"{STORE}/records/test_reput.py::test_reput_gives_the_same_chunk_with_the_kernel_and_without"],
+    ),
+    Bug(
+        "compiled-entries-without-an-index",
+        "redelivered records that the kernel reads have index entries in a store without an index",
+        [Change("found.rows.entries if config.message_index_enable else IndexEntries.none()", "found.rows.entries")],
+        [f"{STORE}/records/test_reput.py::test_reput_gives_the_same_chunk_with_the_kernel_and_without"],
+    ),
+    Bug(
         "records-without-properties-damaged",
         "bulk readers read the properties' length two bytes too early if topics differ",
         [

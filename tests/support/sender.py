@@ -132,7 +132,7 @@ class Sender:
         sync_s = 60.0 if self.store.config.sync_flush else None
         self.wait_limit_s: float | None = None  # beside a load one of two senders would refuse what has waited 200 ms
         self.gatherer = PutGatherer(self.store, sync_timeout_s=sync_s, wait_limit_s=lambda: self.wait_limit_s)
-        tables = Tables(self.store, self.settings, self.topics)
+        self.tables = tables = Tables(self.store, self.settings, self.topics)
         access = Access(self.settings, self.store)
         self.transactions = Transactions(self.store, self.settings, tables, self.gatherer, counts, access)
         self.halves = self.transactions.recent

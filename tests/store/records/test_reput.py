@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rocketflow_store import StoreConfig
 from rocketflow_store.format.record import RecordFields, encode_record
+from rocketflow_store.kernel import COMPILED
 from rocketflow_store.model.errors import MessageRejectedError
 from rocketflow_store.model.message_id import encode_host
 from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
+from rocketflow_store.records.decoding import dispatch_rows
 from rocketflow_store.records.decoding.decode import RecordColumns
 from rocketflow_store.records.decoding.dispatch_rows import DispatchRows, rows_of_records
 from rocketflow_store.records.encoding.encode import EncodedChunk
 from rocketflow_store.records.encoding.relocate import relocate
 from rocketflow_store.records.encoding.reput import TargetQueues, reput
+from tests.support.kernel_switch import without_kernel
 
 _HOSTS = [encode_host("10.0.0.5:10911"), encode_host("[2001:db8::7]:10911")]
 _NAMES = [
@@ -209,6 +214,64 @@ def test_reput_sets_and_drops_properties(rows: list[tuple[Case, str | None]], pr
 def _case(**changes: object) -> Case:
     fields = RecordFields(b"t", 0, b"body", b"DELAY\x013\x02", 0, 0, 1, _HOSTS[0], _HOSTS[0])
     return Case(replace(fields, **changes), False, "orders", 1, 0)  # type: ignore[arg-type]
+
+
+def _delayed_again(topic: str) -> Case:
+    return replace(_case(properties=b"UNIQ_KEY\x01u\x02DELAY\x013\x02"), topic=topic)
+
+
+def _all_of(chunk: EncodedChunk) -> dict[str, Any]:
+    found = {name: getattr(chunk, name) for name in EncodedChunk.__dataclass_fields__}
+    found["data"] = chunk.data.to_pybytes()
+    for name in ("hashes", "of_row", "of_tag"):
+        found[name] = getattr(chunk.entries, name)
+    found["lmqs"] = chunk.lmqs and (chunk.lmqs.names, chunk.lmqs.rows.tolist(), chunk.lmqs.at.tolist())
+    del found["entries"]
+    return {name: (one.dtype, one.tolist()) if isinstance(one, np.ndarray) else one for name, one in found.items()}
+
+
+@pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
+@given(
+    st.lists(_CASES, min_size=1, max_size=6),
+    st.sampled_from([None, "17", "Ü", "t b"]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+@example([_delayed_again(SCHEDULE_TOPIC)], None, False, True, False)
+@example([_delayed_again("orders")], None, False, False, False)
+def test_reput_gives_the_same_chunk_with_the_kernel_and_without(
+    cases: list[Case], tag: str | None, property_crc: bool, indexed: bool, lmqs: bool
+) -> None:
+    config = StoreConfig(enabled_append_prop_crc=property_crc, message_index_enable=indexed, enable_lmq=lmqs)
+    changes: dict[str, Any] = {}
+    if tag is not None:
+        values = pa.array([tag] * len(cases), pa.string())
+        changes = {"set_properties": {"TAGS": values}, "drop_properties": ("DELAY", "KEYS")}
+    compiled = _reput(cases, config, **changes)
+    with without_kernel(dispatch_rows):
+        python = _reput(cases, config, **changes)
+    assert _all_of(compiled) == _all_of(python)
+
+
+@pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
+@pytest.mark.parametrize(
+    ("properties", "topic", "is_taken"),
+    [
+        (b"UNIQ_KEY\x01u\x02KEYS\x01a b\x02TAGS\x01t\x02DELAY\x013\x02", "orders", True),
+        ("TAGS\x01Köln\x02".encode(), "%RETRY%group", True),
+        (b"", "orders", True),
+        (b"DELAY\x013\x02", SCHEDULE_TOPIC, False),
+        (b"TAGS\x01\xff\x02", "orders", False),
+    ],
+)
+def test_usual_redelivered_records_are_read_by_the_kernel(properties: bytes, topic: str, is_taken: bool) -> None:
+    case = replace(_case(properties=properties), topic=topic)
+    with patch(
+        "rocketflow_store.records.encoding.reput.index_entries", side_effect=dispatch_rows.index_entries
+    ) as used:
+        _reput([case], StoreConfig())
+    assert used.called is not is_taken
 
 
 def test_a_crc_without_space_is_omitted() -> None:

@@ -12,14 +12,15 @@ their bytes, except that:
 * names of `drop_properties`, and INNER_MULTI_QUEUE_OFFSET, which belongs to the old place, are removed;
 * the CRC of the whole record (`__CRC32#`, the last 20 bytes) is removed, and recalculated if the store appends one.
 
-Tags codes and index entries are those that dispatch derives from the new records. Rows ascend in `records`' buffer, as
-those of a queue do; limit a chunk to a few MB.
+Tags codes and index entries are those that dispatch derives from the new records: the kernel reads them there if it
+takes all records of a chunk and none is for the schedule topic, else they come from the pairs. Rows ascend in
+`records`' buffer, as those of a queue do; limit a chunk to a few MB.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +42,7 @@ from rocketflow_store.model.topic_names import SCHEDULE_TOPIC
 from rocketflow_store.records.arrow.arrays import binary_array, bool_array, fixed_width, join, taken
 from rocketflow_store.records.arrow.gather import gather, windows_at
 from rocketflow_store.records.arrow.hashing import string_hashes
-from rocketflow_store.records.decoding.dispatch_rows import tags_codes_of
+from rocketflow_store.records.decoding.dispatch_rows import sound_rows, tags_codes_of
 from rocketflow_store.records.decoding.index_entries import IndexEntries, index_entries
 from rocketflow_store.records.decoding.properties import split_properties
 from rocketflow_store.records.decoding.record_crc import with_record_crc
@@ -102,18 +103,17 @@ def reput(
     if odd.any():
         raise _rejected("half of a transaction, or an inner batch, cannot be redelivered", odd)
     set_properties = set_properties or {}
-    properties, segments = _properties(records, set_properties, {*drop_properties, *set_properties})
-    lmqs = None
+    kept, segments = _properties(records, set_properties, {*drop_properties, *set_properties})
+    properties, lmqs = kept, None
     if config.enable_lmq:
         properties, lmqs = with_room(properties, targets.topics, targets.topic_of)
     tail = _tail(properties, with_crc=config.append_prop_crc)
     topic_parts = [_topic_part(topic) for topic in targets.topics]
     heads = _heads(records, targets, topic_parts, tail.sizes, reconsume_times)
     data = _patched(_joined(records, targets, topic_parts, tail), records, heads)
-    tags, entries = string_hashes(segments.column(PROPERTY_TAGS)), IndexEntries.none()
-    if config.message_index_enable:
-        keys, uniq_keys = segments.column(PROPERTY_KEYS), segments.column(PROPERTY_UNIQ_KEY)
-        entries = index_entries(targets.topics, targets.topic_of, uniq_keys, keys, tags)
+    facts = _compiled_facts(data, heads, targets, config)
+    if facts is None:
+        facts = _facts(split_properties(kept) if segments is None else segments, targets, config)
     return EncodedChunk(
         data=data,
         starts=heads.starts,
@@ -121,13 +121,43 @@ def reput(
         topics=list(targets.topics),
         topic_codes=targets.topic_of,
         queue_ids=targets.queue_ids,
-        tags_codes=tags_codes_of(tags),
-        entries=entries,
-        delay_levels=delay_levels_of(targets.topics, targets.topic_of, segments, len(config.delay_levels_ms)),
+        tags_codes=facts.tags_codes,
+        entries=facts.entries,
+        delay_levels=facts.delay_levels,
         delay_levels_ms=config.delay_levels_ms,
         property_crc=tail.has_crc,
         lmqs=None if lmqs is None else lmqs.in_records(heads.sizes - PROPERTY_CRC_SIZE * tail.has_crc),
     )
+
+
+class _Facts(NamedTuple):
+    """What dispatch derives from the new records, as attributes of EncodedChunk."""
+
+    tags_codes: Ints
+    entries: IndexEntries
+    delay_levels: npt.NDArray[np.int32] | None
+
+
+def _compiled_facts(data: pa.Buffer, heads: _Heads, targets: TargetQueues, config: StoreConfig) -> _Facts | None:
+    """Return the facts as the kernel reads them in the new records; None if it leaves any record over."""
+    if SCHEDULE_TOPIC in targets.topics:  # tags codes depend on the time of storing there
+        return None
+    found = sound_rows((data, heads.starts, heads.sizes), 0, config.delay_levels_ms, None)
+    if found is None:
+        return None
+    return _Facts(
+        found.rows.tags_codes, found.rows.entries if config.message_index_enable else IndexEntries.none(), None
+    )
+
+
+def _facts(segments: PropertySegments, targets: TargetQueues, config: StoreConfig) -> _Facts:
+    """Return the facts of records with these pairs of properties."""
+    tags, entries = string_hashes(segments.column(PROPERTY_TAGS)), IndexEntries.none()
+    if config.message_index_enable:
+        keys, uniq_keys = segments.column(PROPERTY_KEYS), segments.column(PROPERTY_UNIQ_KEY)
+        entries = index_entries(targets.topics, targets.topic_of, uniq_keys, keys, tags)
+    levels = delay_levels_of(targets.topics, targets.topic_of, segments, len(config.delay_levels_ms))
+    return _Facts(tags_codes_of(tags), entries, levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +219,8 @@ def _joined(records: RecordColumns, targets: TargetQueues, topic_parts: list[byt
 
 def _properties(
     records: RecordColumns, new: Mapping[str, pa.Array], dropped: Collection[str]
-) -> tuple[pa.Array, PropertySegments]:
-    """Return the properties of the new records, without a CRC, and the pairs in them."""
+) -> tuple[pa.Array, PropertySegments | None]:
+    """Return the properties of the new records, without a CRC, and the pairs in them, None if they are not known."""
     ends = records.properties_ends - PROPERTY_CRC_SIZE * with_record_crc(records)
     stored = gather(records.buffer, records.properties_starts, ends)
     segments = records.property_segments()  # with the pair of the old CRC, which is not used
@@ -203,7 +233,7 @@ def _properties(
         kept = join(kept, *(_segment(name, values) for name, values in new.items()))
     elif closed is not stored:
         kept = pc.if_else(bool_array(touched), kept, stored)
-    return kept, split_properties(kept)
+    return kept, None
 
 
 def named(segments: PropertySegments, names: Collection[str]) -> Mask:
