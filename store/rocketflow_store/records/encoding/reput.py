@@ -131,7 +131,7 @@ def reput(
 
 
 class _Facts(NamedTuple):
-    """What dispatch derives from the new records, as attributes of EncodedChunk."""
+    """Facts that dispatch derives from the new records, as attributes of EncodedChunk."""
 
     tags_codes: Ints
     entries: IndexEntries

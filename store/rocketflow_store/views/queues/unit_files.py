@@ -96,7 +96,9 @@ class UnitFiles:
 
         WouldBlockError with `nowait` if one is not in the page cache.
         """
-        raw = self.unit_bytes(start, end, nowait=nowait)
+        return self._whole_units(self.unit_bytes(start, end, nowait=nowait))
+
+    def _whole_units(self, raw: bytes) -> Units:
         return np.frombuffer(raw, self.UNIT_DTYPE, len(raw) // self.UNIT_SIZE)
 
     def unit_bytes(self, start: int, end: int, *, nowait: bool = False) -> bytes:
@@ -170,7 +172,7 @@ class UnitFiles:
         """Return the number of the first invalid unit at or after `start`."""
         block = _PROBE_UNITS
         while True:
-            found = self.units(start, start + block)
+            found = self._whole_units(self.unit_bytes(start, start + block))
             bad = np.flatnonzero(~self.written(found))
             if len(bad):
                 return start + int(bad[0])
