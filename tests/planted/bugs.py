@@ -1049,12 +1049,14 @@ BUGS: Final = (
         "the kernel reads the tags codes of records that are delayed again before they have a time",
         [Change("if SCHEDULE_TOPIC in targets.topics:  # tags codes depend", "if False:  # tags codes depend")],
         [f"{STORE}/records/test_reput.py::test_reput_gives_the_same_chunk_with_the_kernel_and_without"],
+        with_kernel=True,
     ),
     Bug(
         "compiled-entries-without-an-index",
         "redelivered records that the kernel reads have index entries in a store without an index",
         [Change("found.rows.entries if config.message_index_enable else IndexEntries.none()", "found.rows.entries")],
         [f"{STORE}/records/test_reput.py::test_reput_gives_the_same_chunk_with_the_kernel_and_without"],
+        with_kernel=True,
     ),
     Bug(
         "records-without-properties-damaged",
@@ -2636,18 +2638,21 @@ BUGS: Final = (
         "columns of an answer have messages that were not asked for",
         [Change("if offsets.min() < start or offsets.max() >= end:", "if False:")],
         ["tests/store/reading/test_pulled_records.py::test_messages_outside_of_the_range_are_ignored"],
+        with_kernel=True,
     ),
     Bug(
         "pulled-bodies-not-checked",
         "columns of an answer have bodies whose CRC is wrong",
         [Change("contents = EVERY_CRC if decodes", "contents = RECORD_CRC if decodes")],
         ["tests/store/reading/test_pulled_records.py::test_answers_are_decoded_as_without_the_kernel"],
+        with_kernel=True,
     ),
     Bug(
         "pulled-inner-batches-as-one-message",
         "columns of an answer have a record of several messages as one",
         [Change("checked is None or checked.flags & WRAPPED == WRAPPED else", "checked is None else")],
         ["tests/store/reading/test_pulled_records.py::test_records_of_every_kind_are_those_of_a_read_by_path"],
+        with_kernel=True,
     ),
     Bug(
         "kernel-batch-of-two-topics",
