@@ -46,7 +46,7 @@ with PullConsumer(PullOptions(name_servers=NAMES, group="slim-pull", start=Consu
     print([len(one.body) for one in consumer.poll(timeout_s=60)])
 assert not {"pyspark", "pyarrow", "numpy", "isal"} & sys.modules.keys()
 loaded = {one.removeprefix("rocketflow_store.") for one in sys.modules if one.startswith("rocketflow_store.")}
-floor = {one for one in loaded if one.partition(".")[0] in ("model", "format", "tables")}
+floor = {one for one in loaded if one.partition(".")[0] in ("model", "format", "tables", "kernel")}
 doors = {"spi", *(f"spi.{one}" for one in ("ids", "messages", "names", "setting_rows", "table_rows"))}
 assert loaded - floor == doors, loaded
 """
