@@ -130,3 +130,10 @@ def test_answers_are_decoded_as_without_the_kernel(
     found = outcome(bytes(data), *span, columns, tags)
     with pure_python():
         assert found == outcome(bytes(data), *span, columns, tags)
+
+
+def test_changed_body_of_a_record_without_its_own_crc_is_a_fault() -> None:
+    data = bytearray(b"".join(RECORDS))
+    data[data.index(b"body-1")] ^= 1
+    assert "CRC" in str(outcome(bytes(data), 0, 6, ["body"], None))
+    assert outcome(bytes(data), 0, 6, ["queueOffset"], None) == outcome(b"".join(RECORDS), 0, 6, ["queueOffset"], None)
