@@ -9,7 +9,7 @@
 # one-way message and each end of a transaction, and the client drops the answers. One-way sends cost the broker and the
 # network as much as sends that wait, and a broker counts them as answered.
 #
-# Needs go 1.18 or newer; the module is fetched into a temporary folder. The server below listens on 127.0.0.1 and stands
+# Needs go 1.19 or newer; the module is fetched into a temporary folder. The server below listens on 127.0.0.1 and stands
 # for a NameServer and a broker: it prints the flags of what arrives.
 # Exit code 0: as described. 1: the behaviour has changed. 2: the module cannot be fetched or compiled.
 set -euo pipefail

@@ -3824,7 +3824,12 @@ BUGS: Final = (
     Bug(
         "kernel-delay-counted-elsewhere",
         "a delayed message that the kernel takes counts for the topic under which it waits",
-        [Change("HALF_TOPIC if facts.is_half else facts.named_topic", "facts.topic")],
+        [
+            Change(
+                "return HALF_TOPIC if self.ones[request.first].is_half else request.topic",
+                "return self.slots[self.ones[request.first].slot].topic",
+            )
+        ],
         [f"{TOGETHER}::test_delayed_messages_wait_under_their_level"],
     ),
     Bug(
@@ -4089,7 +4094,7 @@ BUGS: Final = (
     Bug(
         "sends-counted-for-the-first-topic",
         "all messages of a read are counted for the topic of the first one",
-        [Change("while one < count and numbers[one] != request.counted_topic:", "while one < count and not count:")],
+        [Change("while one < count and numbers[one] != topic:", "while one < count and not count:")],
         [f"{TOGETHER}::test_sends_that_the_kernel_takes_are_stored_and_answered_as_one_by_one"],
         with_kernel=True,
     ),

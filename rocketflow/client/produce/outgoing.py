@@ -136,11 +136,10 @@ def batch(messages: Sequence[Message], keys: UniqKeyGenerator, options: Producer
     prefix, first = keys.reserve(len(messages))
     if messages:
         check_topic(topic)
-        usual = None
         if not topic.startswith(RETRY_PREFIX):
             usual = usual_batch(messages, topic, options.max_message_size, (prefix, first))
-        if usual is not None:
-            return Outgoing(RequestCode.SEND_BATCH_MESSAGE, topic, usual[1], "", usual[0], messages)
+            if usual is not None:
+                return Outgoing(RequestCode.SEND_BATCH_MESSAGE, topic, usual[1], "", usual[0], messages)
     check_batch(messages, options.max_message_size)
     for tick, one in enumerate(messages, first):
         if not one.uniq_key:

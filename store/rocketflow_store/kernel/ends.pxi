@@ -167,7 +167,6 @@ cdef void put_commit(
     memset(request, 0, sizeof(SentRequest))
     request.first, request.count, request.size = commits.count, 1, size
     request.topic, request.queue = commits.slots[slot].topic, commits.slots[slot].queue
-    request.counted_topic = request.topic
     commits.slots[slot].count += 1
     commits.used += size
     commits.body_size += parts.body_size

@@ -104,14 +104,13 @@ cdef struct SentRequest:
     int64_t first                # of its records
     int64_t count
     int64_t size                 # of its records in bytes
-    int64_t counted              # bytes of its body and properties, without CRCs of records and what one of later gets
+    int64_t counted              # bytes that its client sent: body and properties, with what the broker adds to all
     Value uniq                   # in the texts
     int32_t opaque
     int32_t is_binary            # its header, and that of its answer
     int32_t is_one_way
     int32_t kind
     int32_t topic                # that it names: half and delayed messages are stored under another
-    int32_t counted_topic        # that its messages count for
     int32_t queue
 
 cdef struct Ending:               # the end of a transaction
@@ -472,10 +471,10 @@ cdef int is_of_half(const uint8_t *name, int64_t size) noexcept nogil:
 
 
 cdef int may_be_delayed(const uint8_t *at, int64_t size) noexcept nogil:
-    """Whether what a delayed message gets only follows its property string, decoded and encoded as it is.
+    """Whether a property string stays as it is when a delayed message gets further properties.
 
-    That is so if each name comes once and has a value, and none is of those that it gets. Each name and each value ends
-    as `take_properties` says.
+    It does if each name comes once and has a value, and none is REAL_TOPIC or REAL_QID. Its names and values end as
+    `take_properties` has checked.
     """
     cdef const uint8_t *end = at + size
     cdef const uint8_t *middle
@@ -703,6 +702,10 @@ cdef class SentRecords:
                 self.found_queues.append((self.names[slot.topic], slot.queue, slot.count))
         return self.found_queues
 
+    cdef int counted_topic(self, const SentRequest *request) noexcept nogil:
+        """The topic that the messages of a request count for."""
+        return HALF_TOPIC if self.ones[request.first].is_half else request.topic
+
     @property
     def topics(self):
         """The topics that messages count for, in their order: topic, messages, bytes of records, requests.
@@ -711,17 +714,18 @@ cdef class SentRecords:
         """
         cdef int numbers[65]             # at most those that requests name, and that of half messages
         cdef int64_t found[65][3]
-        cdef int count = 0, one
+        cdef int count = 0, one, topic
         cdef int64_t i
         cdef SentRequest *request
         if self.found_topics is None:
             for i in range(self.request_count):
                 request = &self.requests[i]
+                topic = self.counted_topic(request)
                 one = 0
-                while one < count and numbers[one] != request.counted_topic:
+                while one < count and numbers[one] != topic:
                     one += 1
                 if one == count:
-                    numbers[one] = request.counted_topic
+                    numbers[one] = topic
                     found[one][0] = found[one][1] = found[one][2] = 0
                     count += 1
                 found[one][0] += request.count
@@ -909,7 +913,7 @@ cdef class SentRecords:
         for i in range(self.request_count):
             request = &self.requests[i]
             size = request.counted // request.count
-            kind = (request.counted_topic, request.kind)
+            kind = (self.counted_topic(request), request.kind)
             row = found.get(kind)
             if row is None:
                 row = found[kind] = [0] * (last + 3)
@@ -1067,8 +1071,9 @@ cdef uint8_t *put_quoted(uint8_t *at, int64_t value) noexcept nogil:
 cdef class SendFrames:
     """Takes usual sends to the queues that it was taught.
 
-    Those with a delay level go to `delay_topic`, and are due `levels_ms` after they are stored. `added` ends the properties of all messages; `answers` are the parts of the usual answer's header around message
-    id, queue, queue offset, transaction id and opaque, in JSON and in ROCKETMQ's own form.
+    Those with a delay level wait in `delay_topic`; `levels_ms` are the delays. `added` ends the properties of all messages;
+    `answers` are the parts of the usual answer's header around message id, queue, queue offset, transaction id and opaque,
+    in JSON and in ROCKETMQ's own form.
     """
 
     cdef TaughtTopic *topics
@@ -1279,7 +1284,6 @@ cdef class SendFrames:
         request.opaque, request.is_binary = <int32_t> header.opaque, kind >> 24 == 1
         request.is_one_way = header.flag == ONE_WAY_FLAG
         request.topic, request.queue = facts.named_topic, <int32_t> queue
-        request.counted_topic = HALF_TOPIC if facts.is_half else facts.named_topic
         request.first, request.size = records.count, size
         records.half_count += facts.is_half
         records.one_way_count += request.is_one_way

@@ -240,7 +240,7 @@ class CheckedReader:
         count = len(raw) // UNIT_SIZE
         end = offset + count
         if codes is None:
-            return UnitRows(raw if len(raw) == count * UNIT_SIZE else raw[: count * UNIT_SIZE], range(offset, end)), end
+            return UnitRows(raw[: count * UNIT_SIZE], range(offset, end)), end
         found = np.frombuffer(raw, UNIT_DTYPE, count)
         low = found["tags_code"].astype(np.int64).astype(np.int32)
         sure = np.isin(low, np.array(sorted(codes), np.int32))
