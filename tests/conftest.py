@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.golden import GOLDEN, extract
 from tests.support.sparse_copy import copy_file
+from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +43,12 @@ TOGETHER: Final = {
 }
 """Files that share an expensive fixture: one test process runs all files of a name. Other files run one by one."""
 
-settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "project",
+    max_examples=25 if LEVEL == "sample" else 100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("project")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from typing import Annotated, Final
+from functools import cache
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -239,7 +240,7 @@ def explain(
 
     from rocketflow.cli.reference.entries import all_entries, find_entries
 
-    for number, one in enumerate(find_entries(name, all_entries(typer.main.get_command(app)))):
+    for number, one in enumerate(find_entries(name, all_entries(command_tree()))):
         if as_json:
             print(json.dumps(one.as_dict()))
             continue
@@ -248,6 +249,12 @@ def explain(
         width = min(max((len(label) for label, _ in one.facts), default=0), _LABEL_WIDTH)
         for label, text in one.facts:
             print(f"  {label:<{width}}  {text}")
+
+
+@cache
+def command_tree() -> Any:
+    """Return the tree of commands, built at the first call: building it takes longer than many a command does."""
+    return typer.main.get_command(app)
 
 
 def run(arguments: list[str]) -> int:
@@ -261,7 +268,7 @@ def run(arguments: list[str]) -> int:
 
         completion_init()
     try:
-        result = app(args=arguments, prog_name="rocketflow", standalone_mode=False)
+        result = command_tree()(args=arguments, prog_name="rocketflow", standalone_mode=False)
         return int(result) if isinstance(result, int) else 0
     except SystemExit:
         if type(sys.stdout).__name__ != "PacifyFlushWrapper":

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 
-import typer
-
-from rocketflow.cli.app import app
+from rocketflow.cli.app import command_tree
 from rocketflow.cli.reference.entries import all_entries
 from rocketflow.cli.reference.pages import DIRECTORY, pages
 
 
 def main() -> int:
     """Write or check the pages; return 1 if a checked page differs."""
-    written = pages(all_entries(typer.main.get_command(app)))
+    written = pages(all_entries(command_tree()))
     if "--check" not in sys.argv[1:]:
         for name, text in written.items():
             (DIRECTORY / name).write_text(text, "utf-8")

@@ -21,7 +21,7 @@ import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -155,13 +155,18 @@ def distance_by_place(test: str, text: str, changed: Sequence[str]) -> int | Non
     return min(near, default=None)
 
 
+@cache
+def imports() -> Imports:
+    """Return the imports of this checkout."""
+    listed = git("ls-files", "-co", "--exclude-standard", "tests/*.py")
+    return Imports({one: (ROOT / one).read_text("utf-8") for one in listed if (ROOT / one).exists()})
+
+
 def nearest(changed: Sequence[str], seconds: Mapping[str, float]) -> dict[str, int]:
     """Return the distances of the test files that the changed files can break, the nearest and shortest first."""
-    listed = git("ls-files", "-co", "--exclude-standard", "tests/*.py")
-    texts = {one: (ROOT / one).read_text("utf-8") for one in listed if (ROOT / one).exists()}
-    by_import = Imports(texts).distances(one for one in map(module_of, changed) if one)
+    by_import = imports().distances(one for one in map(module_of, changed) if one)
     found: dict[str, int] = {}
-    for file, text in texts.items():
+    for file, text in imports().texts.items():
         if Path(file).name.startswith("test_"):
             ways = by_import.get(module_of(file)), distance_by_place(file, text, changed)
             distances = [one for one in ways if one is not None]

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-import typer
 
-from rocketflow.cli.app import app, run
+from rocketflow.cli.app import command_tree, run
 from rocketflow_store import Message, MessageStore
 from tests.project.site import ROOT, tracked_pages
 
@@ -108,7 +107,7 @@ def options_in_help(*words: str) -> set[str]:
 @cache
 def all_commands() -> Any:
     """Return the command `rocketflow` with all its subcommands."""
-    return typer.main.get_command(app)
+    return command_tree()
 
 
 def problem(words: list[str]) -> str | None:

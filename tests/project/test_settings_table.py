@@ -57,11 +57,10 @@ def test_no_class_of_settings_declares_values_without_rows() -> None:
 
 
 def test_every_key_of_servers_has_a_description_and_those_that_they_read_a_line_on_a_page() -> None:
-    import typer
 
-    from rocketflow.cli.app import app
+    from rocketflow.cli.app import command_tree
 
-    entries = all_entries(typer.main.get_command(app))
+    entries = all_entries(command_tree())
     about = {one.name: one.about for one in entries}
     written = "".join(pages(entries).values())
     read = set()

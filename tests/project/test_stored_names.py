@@ -116,12 +116,10 @@ def names_of_settings() -> Iterator[str]:
     """Yield the commands with their options, the fields of StoreConfig and what the doors export."""
     from dataclasses import fields
 
-    import typer
-
     import rocketflow_store
-    from rocketflow.cli.app import app
+    from rocketflow.cli.app import command_tree
 
-    yield from commands(typer.main.get_command(app), "rocketflow")
+    yield from commands(command_tree(), "rocketflow")
     yield from (f"setting {one.name}" for one in fields(rocketflow_store.StoreConfig))
     yield from (f"environment variable {one.key}" for one in VARIABLES)
     yield from (f"export rocketflow_store {name}" for name in rocketflow_store.__all__)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import typer
 
-from rocketflow.cli.app import app
+from rocketflow.cli.app import command_tree
 
 UNITS: Final = Path(__file__).parents[2] / "conf" / "systemd"
 COMMAND: Final = "/opt/rocketflow/bin/rocketflow"
@@ -35,7 +34,7 @@ def test_units_run_commands_that_exist() -> None:
     started = [line.removeprefix(f"ExecStart={COMMAND} ").split() for line in lines if line.startswith("ExecStart=")]
     assert len(started) == len(list(UNITS.glob("*.service")))
     for words in started:
-        command = typer.main.get_command(app)
+        command = command_tree()
         for word in words:
             if not re.fullmatch(r"[a-z]+", word):
                 break

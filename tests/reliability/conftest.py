@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.reliability.copying import BROKER, Begin, Copying, ServedCopying
-from tests.support import memory_disk
 from tests.support.driver_process import Driver
 from tests.support.network_stores import Brokers, brokers
-
-if memory_disk.IN_MEMORY:
-
-    @pytest.fixture
-    def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-        """Provide a test's directory: in memory, unless a Spark driver or a broker works on it."""
-        if "driver" in request.fixturenames or request.path.parent != Path(__file__).parent:
-            yield tmp_path
-        else:
-            with memory_disk.directory(request) as path:
-                yield path
 
 
 @pytest.fixture(scope="package")

@@ -77,6 +77,7 @@ def verdict(path: Path, dead: int) -> Verdict:
     )
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="test_requeue_kills.py kills at such calls: RF_FAULTS=1 runs it")
 @needs_strace
 def test_killed_at_a_disk_call(tmp_path: Path, tally: Callable[..., Tally]) -> None:
     """The sample's points are spread over the run; `make test-full` takes 50."""

@@ -19,7 +19,7 @@ from tests.support.checker import Place, check
 from tests.support.put_windows import windows_at_once
 from tests.support.results import Tally
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.trials import FULL, SEED, seeds
+from tests.support.trials import FULL, LEVEL, SEED, seeds
 from tests.support.workload import SMALL, body
 
 pytestmark = [
@@ -95,6 +95,7 @@ def _write(before: Path, image: Path, stores: list[Store]) -> None:
             file.write(bytes([octet]))
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="test_kills.py does so: RF_FAULTS=1 runs it")
 def test_killed_at_a_random_time_again_and_again(tmp_path: Path, tally: Callable[..., Tally]) -> None:
     counts = tally("S02", "async, windows")
     for seed in seeds(2, 20):

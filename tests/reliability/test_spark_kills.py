@@ -25,7 +25,7 @@ def started(begin: Begin, driver: Driver, directory: Path, rng: random.Random) -
     return copying, rng.randrange((rows - 1) // BATCH_ROWS + 1)
 
 
-@pytest.mark.parametrize(("begin", "variant"), places(sample=True), indirect=["begin"])
+@pytest.mark.parametrize(("begin", "variant"), places(), indirect=["begin"])
 def test_a_batch_that_spark_forgot(
     begin: Begin, variant: str, driver: Driver, tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -83,11 +82,16 @@ def memory_paths(request: pytest.FixtureRequest) -> Iterator[MemoryPaths]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-@contextmanager
-def directory(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Yield a test's directory, which remains if the test failed."""
-    paths: MemoryPaths = request.getfixturevalue("memory_paths")
-    path = paths.mktemp(re.sub(r"\W", "_", request.node.name)[:30])
-    yield path
-    if request.node.stash.get(PASSED, True):
-        shutil.rmtree(path, ignore_errors=True)
+if IN_MEMORY:  # in the place of pytest's own fixtures
+
+    @pytest.fixture(scope="session")
+    def tmp_path_factory(memory_paths: MemoryPaths) -> MemoryPaths:
+        return memory_paths
+
+    @pytest.fixture
+    def tmp_path(request: pytest.FixtureRequest, memory_paths: MemoryPaths) -> Iterator[Path]:
+        """Provide a test's directory, which remains if the test failed."""
+        path = memory_paths.mktemp(re.sub(r"\W", "_", request.node.name)[:30])
+        yield path
+        if request.node.stash.get(PASSED, True):
+            shutil.rmtree(path, ignore_errors=True)

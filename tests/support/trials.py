@@ -29,9 +29,9 @@ def seeds(fast: int, full: int, least: int = 1) -> range:
     return range(SEED, SEED + int(os.environ.get("RF_TRIALS", count)))
 
 
-def places(*, sample: bool = False) -> list[tuple[str, str]]:
-    """Return where a row's trials have their store, and its variant; a sample is by path, unless `sample` is set."""
-    return [("path", ""), ("network", "network")] if LEVEL != "sample" or sample else [("path", "")]
+def places() -> list[tuple[str, str]]:
+    """Return where a row's trials have their store, and its variant; a sample is by path."""
+    return [("path", ""), ("network", "network")] if LEVEL != "sample" else [("path", "")]
 
 
 def some(fast: int) -> int:

@@ -227,17 +227,19 @@ def _options(command: Any, name: str) -> Iterator[tuple[str, str, str]]:
         yield from _options(below, f"{name} {word}".strip())
 
 
-def _below(group: Any, name: str) -> Iterator[Entry]:
+def _below(group: Any, name: str, parent: Any = None) -> Iterator[Entry]:
+    # a command keeps the names of its help option from its first context, and has them from the one above
+    above = group.make_context(name, [], parent, resilient_parsing=True)
     for word, command in getattr(group, "commands", {}).items():
         full = f"{name} {word}".strip()
         if hasattr(command, "commands"):
             below = ((sub, one.short_help or "") for sub, one in command.commands.items())
             yield Entry(full, GROUP, command.help or "", tuple(below))
-            yield from _below(command, full)
+            yield from _below(command, full, above)
             continue
         about = command.help or ""
         example = _EXAMPLE.search(about)
-        context = command.make_context(full, [], resilient_parsing=True)
+        context = command.make_context(full, [], above, resilient_parsing=True)
         records = [one.get_help_record(context) for one in command.params]
         facts = [(signature, " ".join(text.split())) for signature, text in filter(None, records)]
         if example:

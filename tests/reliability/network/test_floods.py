@@ -429,6 +429,9 @@ def test_a_broker_without_free_descriptors_serves_those_that_are_connected(tmp_p
         no_traceback(server)
 
 
+@pytest.mark.skipif(
+    LEVEL == "sample", reason="test_many_queues.py has more queues than descriptors: RF_FAULTS=1 runs it"
+)
 def test_more_topics_than_descriptors_are_made_on_first_use_and_kept_through_a_kill(
     tmp_path: Path, tally: Callable[..., Tally]
 ) -> None:

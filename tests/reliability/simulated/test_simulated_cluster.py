@@ -24,8 +24,8 @@ from tests.support.simulated_network import simulated_network
 from tests.support.trials import LEVEL, seeds
 
 _KINDS = {False: "concurrent", True: "orderly"}
-BUSY_S = 60.0
-BACKLOG_S = 60.0
+BUSY_S = 60.0 if LEVEL != "sample" else 30.0
+BACKLOG_S = BUSY_S
 """How long messages pile up before orderly consumers begin: they hold more than they consume before locks expire."""
 
 PATIENCE_S = 5_000.0

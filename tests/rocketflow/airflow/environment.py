@@ -80,6 +80,7 @@ def unpacked_wheel(target: Path) -> Path:
     """Build and unpack the project's wheel under `target`, for Airflow's module path: code and entry points only."""
     built = subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target / "dist"), str(ROOT)],
+        env={**os.environ, "ROCKETFLOW_NO_KERNEL": "1"},  # its commands run in this environment, not in Airflow's
         capture_output=True,
         text=True,
         timeout=200,

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import typer
 
 from rocketflow.broker.settings import BrokerSettings
-from rocketflow.cli.app import app, run
+from rocketflow.cli.app import command_tree, run
 from rocketflow.cli.reference.entries import (
     BROKER_SETTING,
     COMMAND,
@@ -38,7 +37,7 @@ from tests.support.output_fields import check_fields
 
 STORED_NAMES: Final = (Path(__file__).parents[2] / "project" / "stored_names.txt").read_text("utf-8").splitlines()
 SERVER_KINDS: Final = (SERVER_SETTING, BROKER_SETTING, NAMESRV_SETTING)
-ENTRIES: Final = all_entries(typer.main.get_command(app))
+ENTRIES: Final = all_entries(command_tree())
 
 
 def names(kind: str) -> set[str]:

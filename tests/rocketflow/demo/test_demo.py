@@ -93,6 +93,7 @@ def test_demo_replaces_an_earlier_one_and_has_the_expected_results(
     assert EVENT_TIME in printed
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="a demo of its own: RF_FAULTS=1 runs it")
 @pytest.mark.spark
 def test_demo_copies_a_store_written_by_rocketmq(
     spark: SparkSession, golden_store: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]

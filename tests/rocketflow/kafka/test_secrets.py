@@ -67,7 +67,10 @@ def stored_bytes(directory: str) -> bytes:
     return b"".join(one.read_bytes() for one in Path(directory).rglob("*") if one.is_file())
 
 
-@pytest.mark.parametrize("direction", ["store-to-kafka"] if LEVEL == "sample" else ["kafka-to-store", "store-to-kafka"])
+@pytest.mark.skipif(
+    LEVEL == "sample", reason="test_password_is_not_printed_with_debug runs a bridge too: RF_FAULTS=1 runs it"
+)
+@pytest.mark.parametrize("direction", ["kafka-to-store", "store-to-kafka"])
 def test_bridge_at_debug_hides_the_password(
     secured: tuple[SecuredListener, Topics], store: str, logged: Path, direction: str
 ) -> None:

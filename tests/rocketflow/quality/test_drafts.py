@@ -13,7 +13,7 @@ from rocketflow.quality.jobs.range_check import RangeCheck, check_range
 from rocketflow.quality.results.results import quarantine_reasons, reasons_text
 from rocketflow_store import MessageStore
 from tests.rocketflow.quality.topics import fill, write_suite
-from tests.support.trials import SEED, seeds
+from tests.support.trials import LEVEL, SEED, seeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +94,7 @@ def test_suite_passes_on_the_lines_it_was_drafted_from(spark: SparkSession, tmp_
     _check_own_draft(spark, tmp_path / "csv", lines, "csv", "csv")
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="half a minute of Spark: RF_FAULTS=1 runs it")
 def test_suite_of_nested_fields_and_dates_agrees_with_great_expectations_and_flat_columns(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -65,21 +65,23 @@ def test_missing_and_old_kernel_is_reported_or_an_error(tmp_path: Path, module: 
 
 
 def test_failing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler = tmp_path / "tools" / "failing"
+    sources, compiler = tmp_path / "sources", tmp_path / "tools" / "failing"
+    sources.mkdir()
+    (sources / "_kernel.pyx").write_text("INTERFACE = 0\n")
     compiler.parent.mkdir()
     compiler.write_text("#!/bin/sh\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
     with pytest.raises(KernelNotCompiledError, match="failing fails"):
-        compile_kernel(SOURCES, tmp_path / "module.so")
+        compile_kernel(sources, tmp_path / "module.so")
     monkeypatch.setenv("CC", str(tmp_path / "absent"))
     with pytest.raises(KernelNotCompiledError, match="absent"):
-        compile_kernel(SOURCES, tmp_path / "module.so")
+        compile_kernel(sources, tmp_path / "module.so")
     monkeypatch.setenv("CC", "")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(KernelNotCompiledError, match="no C compiler"):
-        compile_kernel(SOURCES, tmp_path / "module.so")
-    assert list(tmp_path.iterdir()) == [compiler.parent]
+        compile_kernel(sources, tmp_path / "module.so")
+    assert {one.name for one in tmp_path.iterdir()} == {"sources", "tools"}
 
 
 @needs_kernel
