@@ -22,7 +22,12 @@ HALVES: Final = 100_000
 ROUNDS: Final = 3
 GROUP: Final = "producers"
 PAUSE_SECONDS: Final = 0.005
-SIZES: Final = {"mappedFileSizeCommitLog": str(1 << 28), "maxHashSlotNum": "1000000", "maxIndexNum": "4000000"}
+SIZES: Final = {
+    "mappedFileSizeCommitLog": str(1 << 28),
+    "mappedFileSizeConsumeQueue": "6000000",
+    "maxHashSlotNum": "1000000",
+    "maxIndexNum": "4000000",
+}
 
 
 class Producer(Wire):
