@@ -17,6 +17,7 @@ import pytest
 from rocketflow.cli.app import command_tree, run
 from rocketflow_store import Message, MessageStore
 from tests.project.site import ROOT, tracked_pages
+from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,6 +161,7 @@ def test_a_mistyped_command_or_option_is_found() -> None:
     assert problem(["submit", "stream", "--source", "/data/store", "--", "--master", "local"]) is None
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="half a minute of Spark: RF_FAULTS=1 runs it")
 @pytest.mark.spark
 def test_blocks_of_the_spark_page_run(spark: SparkSession, tmp_path: Path) -> None:
     store = tmp_path / "store"

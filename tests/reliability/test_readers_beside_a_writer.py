@@ -15,7 +15,7 @@ from tests.support.trials import FULL, LEVEL, SEED
 from tests.support.workload import SMALL, body, number_of
 
 SECONDS = 60.0 if FULL else 6.0 if LEVEL == "fast" else 2.0
-MOST = 30_000 if LEVEL != "sample" else 3_000
+MOST = 30_000 if LEVEL != "sample" else 1_500
 """Messages to put: every file of log and queues is open in the writer and in three readers, and a process may have
 20,000 descriptors."""
 QUEUES = 2

@@ -60,7 +60,7 @@ async def begin(broker: RunningServer) -> tuple[Load, asyncio.Task[None]]:
     return load, sending
 
 
-MODES = ("SYNC_FLUSH", "ASYNC_FLUSH with a pool", *(() if LEVEL == "sample" else ("ASYNC_FLUSH",)))
+MODES = ("ASYNC_FLUSH with a pool", *(() if LEVEL == "sample" else ("SYNC_FLUSH", "ASYNC_FLUSH")))
 
 
 @pytest.mark.parametrize("mode", MODES)

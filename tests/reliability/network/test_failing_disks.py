@@ -174,7 +174,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("row", "calls", "lasting", "flush"), sampled(CASES, 3))
+@pytest.mark.parametrize(("row", "calls", "lasting", "flush"), sampled(CASES, 5))
 def test_a_broker_whose_disk_fails_refuses_sends_and_serves_pulls(
     tmp_path: Path, row: str, calls: str, lasting: bool, flush: str, tally: Callable[..., Tally]
 ) -> None:

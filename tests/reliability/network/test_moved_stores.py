@@ -105,7 +105,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "change", "flush"), sampled(CASES, 4))
+@pytest.mark.parametrize(("name", "change", "flush"), sampled(CASES, 6))
 def test_broker_whose_store_moves_refuses_sends_and_writes_nothing_at_the_old_path(
     tmp_path: Path, name: str, change: Callable[[Path], None], flush: str, tally: Callable[..., Tally]
 ) -> None:

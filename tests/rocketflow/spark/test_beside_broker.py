@@ -17,6 +17,7 @@ from rocketflow_store import StoreReader
 from rocketflow_store.delivery.requeue.ledger import ledger
 from rocketflow_store.delivery.requeue.requeue_run import RequeueRequest
 from tests.support.servers import RunningServer, running_broker, send, store_of
+from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,7 @@ def stored(path: Path, topic: str) -> Counter[str]:
         )
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="test_spark_beside_broker.py kills such a broker: RF_FAULTS=1 runs it")
 def test_a_query_copies_messages_as_they_come_into_a_topic_that_producers_write(
     spark: SparkSession, broker: RunningServer, tmp_path: Path
 ) -> None:

@@ -59,7 +59,7 @@ from tests.support.ports import free_port
 from tests.support.request_headers import send_header
 from tests.support.servers import RunningServer, running, running_broker, store_of
 from tests.support.signed import plain_broker
-from tests.support.trials import COMMAND_LINE, environment
+from tests.support.trials import COMMAND_LINE, LEVEL, environment
 
 LARGE_ROWS = 64 << 10
 """Rows of 1,000 bytes: 64 MiB of records."""
@@ -388,6 +388,7 @@ def test_no_send_is_refused_while_a_large_batch_is_committed(tmp_path: Path) -> 
         broker.stop_in_order()
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="a broker of its own: RF_FAULTS=1 runs it")
 def test_verify_and_a_copy_of_the_log_work_beside_the_broker(broker: RunningServer, tmp_path: Path) -> None:
     """A backup is a copy of the log, taken while a producer sends; a rebuild of it makes a store."""
     path = store_of(broker)

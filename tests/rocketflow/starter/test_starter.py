@@ -48,7 +48,7 @@ def test_project_runs_as_its_readme_says(tmp_path: Path, capsys: pytest.CaptureF
     if LEVEL != "sample":  # each target starts a Spark
         assert '"rows": 0' in make(directory, "run")
         assert "24 rows, 0 bad rows, 0 unreadable bodies" in make(directory, "check")
-    assert make(directory, "show").count('"cents"') == PAID
+        assert make(directory, "show").count('"cents"') == PAID
 
 
 def test_init_lists_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from rocketflow_store.records.decoding.record_crc import judge_contents, judge_r
 from tests.store.kernel.log_records import Log, logs
 from tests.support.bulk_rows import rows
 from tests.support.kernel_switch import pure_python
+from tests.support.trials import sampled
 
 pytestmark = pytest.mark.skipif(COMPILED is None, reason="this machine has no compiled kernel")
 COLUMNS: Final = tuple(name for name in SOURCE_COLUMNS if name != "properties")
@@ -139,7 +140,7 @@ def _of_properties(properties: list[bytes], with_crc: bool = False) -> Log:
 DAMAGES: Final = ("none", "body", "property", "crc", "head", "topic", "size", "no-crc", "units")
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", sampled(DAMAGES, 3))
 def test_read_with_the_kernel_is_the_same_as_without(tmp_path: Path, damage: str) -> None:
     config = StoreConfig(mapped_file_size_commit_log=1 << 20, enabled_append_prop_crc=damage != "no-crc")
     with MessageStore.open(tmp_path / "s", config) as store:

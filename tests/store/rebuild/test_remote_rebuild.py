@@ -56,6 +56,7 @@ def get(uri: str, path: Path) -> Path:
     return path
 
 
+@pytest.mark.skipif(LEVEL == "sample", reason="a server of its own: RF_FAULTS=1 runs it")
 def test_rebuild_from_a_backup_in_s3(s3: S3Server, tmp_path: Path) -> None:
     path, target = tmp_path / "s", tmp_path / "target"
     make(path, 70)
