@@ -13,8 +13,6 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from rocketflow_store.files import disk, places
 from rocketflow_store.files.open_files import NONE_FREE, OPEN_FILES
 from rocketflow_store.model.errors import StoreAccessError, StoreFencedError, StoreFullError, UnreadableError
@@ -22,6 +20,8 @@ from rocketflow_store.model.errors import StoreAccessError, StoreFencedError, St
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import pyarrow as pa
 
 
 _BLOCK: Final = 1 << 20
@@ -339,8 +339,10 @@ def write_direct(fd: int, path: object, position: int, data: memoryview) -> int:
 
     The position, the size and the address in memory must be multiples of `BLOCK_BYTES`, and of the disk's own blocks.
     """
+    from pyarrow import py_buffer  # a NameServer and a client do without it
+
     done = 0
-    if position % BLOCK_BYTES or pa.py_buffer(data).address % BLOCK_BYTES:
+    if position % BLOCK_BYTES or py_buffer(data).address % BLOCK_BYTES:
         return 0
     size = len(data) // BLOCK_BYTES * BLOCK_BYTES
     try:
