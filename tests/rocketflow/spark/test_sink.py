@@ -253,7 +253,7 @@ def test_every_sink_column_is_stored(spark: SparkSession, tmp_path: Path) -> Non
     assert message.born_timestamp == 1612325106000
 
 
-@pytest.mark.skipif(LEVEL == "sample", reason="two Sparks; test_submit.py runs one: RF_FAULTS=1 runs it")
+@pytest.mark.skipif(LEVEL == "sample", reason="two Sparks; test_starter.py runs one: RF_FAULTS=1 runs it")
 def test_stream_job_runs_under_spark_submit(tmp_path: Path) -> None:
     import subprocess
 
