@@ -32,6 +32,17 @@ TOGETHER: Final = {
     "tests/project/test_readme_blocks.py": "spark",
     "tests/rocketflow/demo/": "spark",
     "tests/rocketflow/kafka/": "kafka",
+    "tests/project/test_broker_folders.py": "code",
+    "tests/project/test_doors.py": "code",
+    "tests/project/test_environment.py": "code",
+    "tests/project/test_json_readers.py": "code",
+    "tests/project/test_layout.py": "code",
+    "tests/project/test_names_of_store_files.py": "code",
+    "tests/project/test_probe.py": "code",
+    "tests/project/test_rules.py": "code",
+    "tests/project/test_said_once.py": "code",
+    "tests/project/test_settings_table.py": "code",
+    "tests/project/test_stored_names.py": "code",
     "tests/reliability/test_killed_spark_rebuilds.py": "spark",
     "tests/reliability/test_commit_steps.py": "driver",
     "tests/reliability/test_replays.py": "driver",
@@ -42,7 +53,10 @@ TOGETHER: Final = {
     "tests/reliability/test_two_drivers.py": "driver",
     "tests/reliability/test_zombies.py": "driver",
 }
-"""Files that share an expensive fixture: one test process runs all files of a name. Other files run one by one."""
+"""Files that share an expensive fixture, or the parsed code: one test process runs all files of a name.
+
+Other files run one by one.
+"""
 
 settings.register_profile(
     "project",

@@ -14,6 +14,7 @@ from rocketflow.broker.operators import Listeners
 from rocketflow.broker.parts import Parts
 from rocketflow.cli.reference.request_page import NAME, request_page
 from rocketflow.remoting.codes import UNSUPPORTED, RequestCode
+from tests.project.code import nodes
 from tests.support.processed_codes import BROKER, ROWS
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def test_few_modules_are_beside_the_folders() -> None:
 def constructors() -> Iterator[tuple[str, ast.FunctionDef]]:
     """Yield the constructors of the broker's classes, each with its place."""
     for path in BROKER_FILES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path.read_text("utf-8")):
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
                 yield f"{path.relative_to(ROCKETFLOW)}:{node.lineno}", node
 
@@ -53,7 +54,7 @@ def test_constructors_are_short_and_take_few_arguments() -> None:
 def test_no_call_packs_its_arguments_into_a_tuple() -> None:
     """A constructor with many arguments is not called shortly either: owners that belong together are one object."""
     for path in BROKER_FILES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path.read_text("utf-8")):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id[:1].isupper():
                 packed = [one for one in node.args if isinstance(one, ast.Starred) and isinstance(one.value, ast.Tuple)]
                 assert packed == [], f"{path.relative_to(ROCKETFLOW)}:{node.lineno}"
@@ -84,9 +85,9 @@ def test_a_request_code_is_named_in_two_places() -> None:
     places: dict[str, set[str]] = {RequestCode(code).name: set() for code in BROKER}
     for folder in ("broker", "access", "remoting", "aio"):
         for path in (ROCKETFLOW / folder).rglob("*.py"):
-            tree = ast.parse(path.read_text("utf-8"))
-            named = {one.attr for one in ast.walk(tree) if isinstance(one, ast.Attribute)}
-            named |= {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)}
+            found = nodes(path.read_text("utf-8"))
+            named = {one.attr for one in found if isinstance(one, ast.Attribute)}
+            named |= {one.id for one in found if isinstance(one, ast.Name)}
             for name in named & places.keys():
                 places[name].add(str(path.relative_to(ROCKETFLOW).parent))
     assert {name: found for name, found in places.items() if len({*found, "remoting"}) > MOST_PLACES} == {}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import rocketflow_store
+from tests.project.code import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +36,9 @@ def imports() -> Iterator[tuple[Path, str, str]]:
     """Yield (file, module of the store, name) of every import of the store, and of each use of a module's attribute."""
     for folder in CALLERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            tree = ast.parse(path.read_text("utf-8"))
+            found = nodes(path.read_text("utf-8"))
             spi_modules = set()
-            for node in ast.walk(tree):
+            for node in found:
                 if isinstance(node, ast.Import):
                     yield from ((path, one.name, "") for one in node.names if is_of_the_store(one.name))
                 elif isinstance(node, ast.ImportFrom) and node.module and is_of_the_store(node.module):
@@ -45,7 +46,7 @@ def imports() -> Iterator[tuple[Path, str, str]]:
                         if node.module == "rocketflow_store.spi":
                             spi_modules.add(one.asname or one.name)
                         yield path, node.module, one.name
-            for node in ast.walk(tree):
+            for node in found:
                 if (
                     isinstance(node, ast.Attribute)
                     and isinstance(node.value, ast.Name)

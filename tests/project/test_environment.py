@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketflow.environment import VARIABLES
+from tests.project.code import nodes
 
 ROOT: Final = Path(__file__).parents[2]
 READERS: Final = {
@@ -34,7 +35,7 @@ OTHER_USES: Final = {
 
 
 def uses_environment(path: Path) -> bool:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path.read_text("utf-8")):
         if isinstance(node, ast.Attribute) and node.attr in ("environ", "environb", "getenv"):
             return True
         if isinstance(node, ast.ImportFrom) and node.module == "os":

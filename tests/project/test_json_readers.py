@@ -8,6 +8,8 @@ from typing import Final
 
 import pytest
 
+from tests.project.code import nodes
+
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = ("store/rocketflow_store", "rocketflow", "jobs", "airflow_dags")
 READERS: Final = frozenset(
@@ -23,7 +25,7 @@ _PARSING: Final = frozenset({"load", "loads", "JSONDecoder", "raw_decode"})
 def parsing_lines(source: str) -> list[int]:
     """Return the lines that parse JSON with the standard library."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id == "json" and node.attr in _PARSING:
                 found.append(node.lineno)
@@ -50,8 +52,8 @@ def test_parsing_by_the_standard_library_is_found(text: str) -> None:
 
 def test_readers_without_the_limited_one_catch_deep_json() -> None:
     for name in READERS - {"store/rocketflow_store/files/json_text.py"}:
-        tree = ast.parse((ROOT / name).read_text("utf-8"))
-        for block in (one for one in ast.walk(tree) if isinstance(one, ast.Try)):
+        found = nodes((ROOT / name).read_text("utf-8"))
+        for block in (one for one in found if isinstance(one, ast.Try)):
             if any(parsing_lines(ast.unparse(one)) for one in block.body):
                 caught = " ".join(ast.unparse(one.type) for one in block.handlers if one.type is not None)
                 assert "RecursionError" in caught, name

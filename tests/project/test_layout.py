@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 from typing import Final
 
+from tests.project.code import nodes
+
 TESTS: Final = Path(__file__).parents[1]
 MIRRORS: Final = {"store": TESTS.parent / "store/rocketflow_store", "rocketflow": TESTS.parent / "rocketflow"}
 MODULES: Final = sorted(path for path in TESTS.rglob("*.py") if "golden" not in path.parts)
@@ -29,7 +31,7 @@ def test_every_folder_is_a_package() -> None:
 def test_modules_used_by_several_folders_are_in_support() -> None:
     strange = []
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path.read_text("utf-8")):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("tests."):
                 continue
             for name in node.names:

@@ -8,6 +8,8 @@ from typing import Final
 
 import pytest
 
+from tests.project.code import nodes
+
 ROOT: Final = Path(__file__).parents[2]
 NAMES: Final = frozenset(
     {
@@ -23,7 +25,7 @@ _JOINING: Final = frozenset({"join", "joinpath", "Path", "with_name", "below"})
 def names_joined(source: str) -> list[tuple[int, str]]:
     """Return (line, name) of each name of a store's file in a `/`, a joining call, or a tuple of path parts."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         parts: list[ast.expr] = []
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             parts = [node.left, node.right]

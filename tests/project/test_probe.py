@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from rocketflow_store.testing import Probe
+from tests.project.code import nodes
 
 TESTS: Final = Path(__file__).parents[1]
 PUBLIC: Final = {"_replace", "_asdict", "_fields", "_make", "_exit"}
@@ -26,7 +27,7 @@ def is_private(name: str) -> bool:
 
 def private_uses(path: str, text: str) -> Iterator[str]:
     """Yield each use of a private name of another object: as an attribute, by its name or in an import."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         names: list[str] = []
         if isinstance(node, ast.Attribute) and not (
             isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")

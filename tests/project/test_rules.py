@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.project.code import nodes
 from tests.support.trials import LEVEL
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,7 @@ def test_no_registry_hosts_in_the_tree() -> None:
 def imported(path: Path) -> set[str]:
     """Return the top-level names of every import of a file, including those inside functions."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes(path.read_text("utf-8")):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -86,7 +87,7 @@ def test_system_calls_are_made_in_one_place() -> None:
     found = []
     for path in store.rglob("*.py"):
         name = str(path.relative_to(store))
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path.read_text("utf-8")):
             if isinstance(node, ast.Call):
                 found += [f"{name}:{node.lineno} {why}" for why in forbidden(node, name)]
     assert found == []

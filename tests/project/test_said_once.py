@@ -11,13 +11,12 @@ from typing import Final
 import pytest
 
 from rocketflow.errors import RocketFlowError
+from tests.project.code import nodes, parsed
 
 ROOT: Final = Path(__file__).parents[2]
 PRODUCT: Final = (ROOT / "store", ROOT / "rocketflow")
-TREES: Final = {
-    ".".join(path.relative_to(root if root.name == "store" else ROOT).with_suffix("").parts): ast.parse(
-        path.read_text("utf-8")
-    )
+TEXTS: Final = {
+    ".".join(path.relative_to(root if root.name == "store" else ROOT).with_suffix("").parts): path.read_text("utf-8")
     for root in PRODUCT
     for path in sorted(root.rglob("*.py"))
     if "project" not in path.parts  # the project that `rocketflow init` writes
@@ -82,8 +81,8 @@ def definitions(tree: ast.Module) -> Iterator[str]:
 def test_a_name_or_rule_of_rocketmq_is_written_in_one_module(text: str) -> None:
     found = {
         module
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
+        for module, source in TEXTS.items()
+        for node in nodes(source)
         if isinstance(node, ast.Constant) and node.value == text
     }
     assert found == {CONSTANTS[text]}
@@ -91,15 +90,15 @@ def test_a_name_or_rule_of_rocketmq_is_written_in_one_module(text: str) -> None:
 
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_a_codec_or_class_of_both_halves_is_defined_once(name: str) -> None:
-    assert [module for module, tree in TREES.items() if name in definitions(tree)] == [DEFINITIONS[name]]
+    assert [module for module, source in TEXTS.items() if name in definitions(parsed(source))] == [DEFINITIONS[name]]
 
 
 def test_bodies_are_decompressed_in_one_module() -> None:
     for name in DECOMPRESSORS:
         found = {
             module
-            for module, tree in TREES.items()
-            for node in ast.walk(tree)
+            for module, source in TEXTS.items()
+            for node in nodes(source)
             if isinstance(node, ast.Attribute) and node.attr == name
         }
         assert found == {"rocketflow_store.model.compression"}, name
@@ -107,8 +106,8 @@ def test_bodies_are_decompressed_in_one_module() -> None:
 
 def test_all_errors_have_one_root() -> None:
     raised = []
-    for module, tree in TREES.items():
-        for node in tree.body:
+    for module, source in TEXTS.items():
+        for node in parsed(source).body:
             if not isinstance(node, ast.ClassDef) or not node.bases or f"{module}.{node.name}" in INNER:
                 continue
             if not any(ast.unparse(base).endswith(("Error", "Exception")) for base in node.bases):

@@ -10,10 +10,11 @@ from rocketflow.broker.settings import BrokerSettings
 from rocketflow.cli.reference.entries import all_entries
 from rocketflow.cli.reference.pages import pages
 from rocketflow.namesrv.settings import NamesrvSettings
+from tests.project.code import nodes
 
 ROOT: Final = Path(__file__).parents[2]
-TREES: Final = {
-    str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8"))
+TEXTS: Final = {
+    str(path.relative_to(ROOT)): path.read_text("utf-8")
     for folder in ("rocketflow", "store/rocketflow_store", "jobs")
     for path in sorted((ROOT / folder).rglob("*.py"))
     if not {"starter", "examples"} & set(path.parts)  # jobs of users, which stand alone
@@ -30,8 +31,8 @@ def calls(name: str) -> set[str]:
     """Return the modules that call a function or method of this name."""
     return {
         path
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path, text in TEXTS.items()
+        for node in nodes(text)
         if isinstance(node, ast.Call) and name in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
     }
 
@@ -46,8 +47,8 @@ def test_no_class_of_settings_declares_values_without_rows() -> None:
     """Attributes with a default in a class of settings or client options are rows."""
     bare = [
         (path, node.name, one.target.id)
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
+        for path, text in TEXTS.items()
+        for node in nodes(text)
         if isinstance(node, ast.ClassDef) and node.name in CLASSES
         for one in node.body
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and "ClassVar" not in ast.dump(one)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.cli.reference.entries import output_fields
 from rocketflow.environment import VARIABLES
+from tests.project.code import nodes
 from tests.support.golden import extract
 from tests.support.output_fields import keys
 
@@ -62,12 +63,12 @@ COMMANDS: Final = (
 )
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    """Yield the module name and syntax tree of each of the product's files."""
+def modules() -> Iterator[tuple[str, tuple[ast.AST, ...]]]:
+    """Yield the module name and the nodes of the syntax tree of each of the product's files."""
     for base, folder in ((ROOT / "store", "rocketflow_store"), (ROOT, "rocketflow")):
         for path in sorted((base / folder).rglob("*.py")):
             name = ".".join(path.relative_to(base).with_suffix("").parts)
-            yield name.removesuffix(".__init__"), ast.parse(path.read_text())
+            yield name.removesuffix(".__init__"), nodes(path.read_text("utf-8"))
 
 
 def last_name(node: ast.expr) -> str:
@@ -77,8 +78,8 @@ def last_name(node: ast.expr) -> str:
 
 def names_in_source() -> Iterator[str]:
     """Yield loggers, event codes, sink ids, properties, variables, options and Airflow's classes."""
-    for module, tree in trees():
-        for node in ast.walk(tree):
+    for module, found_nodes in modules():
+        for node in found_nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 for kind, pattern in LITERALS.items():
                     if found := pattern.match(node.value):

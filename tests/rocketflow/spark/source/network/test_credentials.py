@@ -13,7 +13,6 @@ from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.support.servers import running, wait_for_a_broker
 from tests.support.signed import ADMIN, PLAIN_RULES, READER, plain_broker
-from tests.support.trials import LEVEL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +72,6 @@ def files_with(text: str, directory: Path) -> list[str]:
     return [str(one) for one in directory.rglob("*") if one.is_file() and text.encode() in one.read_bytes()]
 
 
-@pytest.mark.skipif(LEVEL == "sample", reason="three queries: RF_FAULTS=1 runs it")
 def test_secrets_are_in_no_plan_log_or_checkpoint(
     spark: SparkSession, place: Place, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
