@@ -58,13 +58,9 @@ TOGETHER: Final = {
 Other files run one by one.
 """
 
-settings.register_profile(
-    "project",
-    max_examples=25 if LEVEL == "sample" else 100,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("project")
+settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("sample", settings.get_profile("project"), max_examples=25)
+settings.load_profile("sample" if LEVEL == "sample" else "project")
 
 
 def pytest_configure(config: pytest.Config) -> None:

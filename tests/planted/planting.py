@@ -133,7 +133,8 @@ class Tree:
         given = {"RF_SEED": str(seed), **({"RF_TRIALS": str(trials)} if trials else {})}
         given["ROCKETFLOW_REQUIRE_KERNEL" if kernel else "ROCKETFLOW_NO_KERNEL"] = "1"
         limit = TEST_SECONDS * (1 + len(tests))
-        return self.pytest("-x", f"--timeout={TEST_SECONDS}", f"--basetemp={temporary}", *tests, limit=limit, **given)
+        options = "-x", f"--timeout={TEST_SECONDS}", f"--basetemp={temporary}", "--hypothesis-profile=project"
+        return self.pytest(*options, *tests, limit=limit, **given)
 
     def pytest(self, *arguments: str, limit: int = 2 * TEST_SECONDS, **given: str) -> subprocess.CompletedProcess[str]:
         """Run pytest on this tree's modules for at most `limit` s, with the variables `given` in the environment."""

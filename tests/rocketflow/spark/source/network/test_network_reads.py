@@ -242,7 +242,6 @@ def test_a_cut_log_and_another_record_are_losses(tmp_path: Path) -> None:
         assert query.numbers()[-10:] == list(range(60, 70))
 
 
-@pytest.mark.skipif(LEVEL == "sample", reason="two brokers of its own: RF_FAULTS=1 runs it")
 def test_a_slave_is_read_while_the_master_is_down(tmp_path: Path) -> None:
     write(tmp_path / "x", numbered("orders", range(20), queues=2))
     shutil.copytree(tmp_path / "x", tmp_path / "slave")
