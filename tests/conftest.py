@@ -77,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Let the garbage collector not look at what the collection makes: it took two fifths of its time."""
+    """Keep the garbage collector off while tests are collected, where it took two fifths of the time."""
     gc.disable()
     try:
         return (yield)

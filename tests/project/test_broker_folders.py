@@ -14,7 +14,7 @@ from rocketflow.broker.operators import Listeners
 from rocketflow.broker.parts import Parts
 from rocketflow.cli.reference.request_page import NAME, request_page
 from rocketflow.remoting.codes import UNSUPPORTED, RequestCode
-from tests.project.code import nodes
+from tests.project.parsed_code import nodes
 from tests.support.processed_codes import BROKER, ROWS
 
 if TYPE_CHECKING:

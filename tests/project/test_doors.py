@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import rocketflow_store
-from tests.project.code import nodes
+from tests.project.parsed_code import nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketflow.environment import VARIABLES
-from tests.project.code import nodes
+from tests.project.parsed_code import nodes
 
 ROOT: Final = Path(__file__).parents[2]
 READERS: Final = {

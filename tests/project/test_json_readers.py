@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from tests.project.code import nodes
+from tests.project.parsed_code import nodes
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDERS: Final = ("store/rocketflow_store", "rocketflow", "jobs", "airflow_dags")

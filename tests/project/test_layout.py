@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import Final
 
-from tests.project.code import nodes
+from tests.project.parsed_code import nodes
 
 TESTS: Final = Path(__file__).parents[1]
 MIRRORS: Final = {"store": TESTS.parent / "store/rocketflow_store", "rocketflow": TESTS.parent / "rocketflow"}

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from rocketflow_store.testing import Probe
-from tests.project.code import nodes
+from tests.project.parsed_code import nodes
 
 TESTS: Final = Path(__file__).parents[1]
 PUBLIC: Final = {"_replace", "_asdict", "_fields", "_make", "_exit"}

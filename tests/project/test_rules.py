@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.code import nodes
+from tests.project.parsed_code import nodes
 from tests.support.trials import LEVEL
 
 ROOT = Path(__file__).parents[2]

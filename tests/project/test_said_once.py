@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from rocketflow.errors import RocketFlowError
-from tests.project.code import nodes, parsed
+from tests.project.parsed_code import nodes, parsed
 
 ROOT: Final = Path(__file__).parents[2]
 PRODUCT: Final = (ROOT / "store", ROOT / "rocketflow")

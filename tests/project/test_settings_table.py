@@ -10,7 +10,7 @@ from rocketflow.broker.settings import BrokerSettings
 from rocketflow.cli.reference.entries import all_entries
 from rocketflow.cli.reference.pages import pages
 from rocketflow.namesrv.settings import NamesrvSettings
-from tests.project.code import nodes
+from tests.project.parsed_code import nodes
 
 ROOT: Final = Path(__file__).parents[2]
 TEXTS: Final = {

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketflow.cli.reference.entries import output_fields
 from rocketflow.environment import VARIABLES
-from tests.project.code import nodes
+from tests.project.parsed_code import nodes
 from tests.support.golden import extract
 from tests.support.output_fields import keys
 

@@ -1,4 +1,4 @@
-"""Temporary directories in memory, for the sample of trials: a sync costs nothing there.
+"""Temporary directories in memory, for all tests of a sample: a sync costs nothing there.
 
 A killed process loses nothing that it wrote, there as on a disk; a power loss is simulated (`simulated_disk`). With
 RF_FAULTS=1 and RF_FULL=1, and on a machine without room in memory, the directories are on the disk.

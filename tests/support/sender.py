@@ -103,8 +103,12 @@ class Sender:
 
     def __init__(self, root: Path, *, together: bool, peer: str = "10.9.8.7", rules: str = "", **options: Any) -> None:
         self.loop = new_loop()
-        sizes = {"mappedFileSizeCommitLog": "131072", "mappedFileSizeConsumeQueue": "20000"}
-        sizes |= {"maxHashSlotNum": "100", "maxIndexNum": "4000"}
+        sizes = {
+            "mappedFileSizeCommitLog": "131072",
+            "mappedFileSizeConsumeQueue": "20000",
+            "maxHashSlotNum": "100",
+            "maxIndexNum": "4000",
+        }
         address = dict(zip(("brokerIP1", "listenPort"), HOST.split(":"), strict=True))
         address["rocketflow.allowInsecure"] = "true"
         if rules:

@@ -228,7 +228,7 @@ def _options(command: Any, name: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _below(group: Any, name: str, parent: Any = None) -> Iterator[Entry]:
-    # a command keeps the names of its help option from its first context, and has them from the one above
+    # a command has the names of its help option from the context above it, and keeps those of its first context
     above = group.make_context(name, [], parent, resilient_parsing=True)
     for word, command in getattr(group, "commands", {}).items():
         full = f"{name} {word}".strip()
